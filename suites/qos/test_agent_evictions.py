@@ -249,6 +249,7 @@ class Load(NamedTuple):
     memory: float = 0.0
     label: str = ""
     mid: bool = False  # a mid pod instead
+    priority: int = 5500
 
 
 class Eviction(NamedTuple):
@@ -293,6 +294,9 @@ EVICTIONS = {
     "label": Eviction(
         "CPUEvict", CPU_80, (Load(cores=0.9, label="2"), Load(cores=0.8, label="1")), "b", service=Load(cores=4.94)
     ),
+    "label-beside-none": Eviction(
+        "CPUEvict", CPU_80, (Load(cores=0.9), Load(cores=0.8, label="1")), "b", service=Load(cores=4.94)
+    ),
     # They get 45 % of 10 cores, and are to get 60: 1.5 cores are requested too much.
     "most-of-its-request": Eviction("BECPUEvict", satisfaction(50, 60), PARTS, "a", offers=4500),
     "upper-line": Eviction("BECPUEvict", satisfaction(50, 60), MANY, "ab", offers=8000),
@@ -334,6 +338,66 @@ def test_how_much_is_evicted_by_requests(
     lines = {"cpuAllocatableEvictThresholdPercent": 80, "cpuAllocatableEvictLowerPercent": 60}
     lines["allocatableEvictPriorityThreshold"] = most
     check_eviction(trial, start_agent, Eviction("CPUAllocatableEvict", lines, REQUESTS, goes, offers))
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case(
+    "CO-156", severity="normal", source="koordinator 1.8 pkg/koordlet/qosmanager/plugins/cpuevict; spec EV-7"
+)
+@pytest.mark.long(seconds=12)
+def test_requests_above_the_priority_evict_no_pod_below_it(trial: Trial, start_agent: StartAgent) -> None:
+    """Batch pods request 8 of 9 cores, 3 of them by a pod of at most the priority: nothing is to be released."""
+    lines = {"cpuAllocatableEvictThresholdPercent": 80, "cpuAllocatableEvictLowerPercent": 60}
+    lines["allocatableEvictPriorityThreshold"] = 5499
+    pods = Load(5000, priority=5600), Load(3000, priority=5400)
+    check_eviction(trial, start_agent, Eviction("CPUAllocatableEvict", lines, pods, "", 9000))
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case(
+    "CO-157", severity="normal", source="koordinator pkg/koordlet/qosmanager/plugins/cpuevict@v1.7.0; spec EV-2, EV-5"
+)
+@pytest.mark.long(seconds=40)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # averages over seconds decide
+@pytest.mark.parametrize("feature", ["CPUEvict", "BECPUEvict"])
+def test_the_average_of_the_window_decides(trial: Trial, start_agent: StartAgent, feature: str) -> None:
+    """Pods use too much of the node, or all that they can get, for some seconds of a window of 30: none goes yet."""
+    node, lines = start_agent(feature), satisfaction(50, 60) if feature == "BECPUEvict" else CPU_80
+    slo = {"enable": True, "cpuSuppressThresholdPercent": 100, **lines, "cpuEvictTimeWindowSeconds": 30}
+    node.slo(resourceUsedThresholdWithBE=slo)
+    if feature == "CPUEvict":
+        node.pass_time(30)
+    groups = run(trial, node, HALVES)
+    offer(trial, node.name, 5000)
+    for group in groups:
+        node.uses(group, 3.8)
+
+    node.pass_time(6)
+    assert not any(ended(trial, name) for name in "ab")
+
+    node.pass_time(26)
+    assert any(ended(trial, name) for name in "ab"), "expected a pod to be evicted"
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-158", severity="normal", source="ours: spec EV-7, EV-10: what leaves counts as released")
+@pytest.mark.long(seconds=8)
+def test_a_pod_that_somebody_deletes_counts_as_released(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """Of 16 GiB 13 are used, 75 % may be: a pod of 2 GiB is being deleted already, and no other pod is evicted."""
+    node = start_agent("BEMemoryEvict")
+    node.run(prod("service"), memory=10 * GI)
+    node.run(best_effort("leaving"), memory=2 * GI)
+    node.run(best_effort("other"), memory=GI)
+    stays = {"metadata": {"finalizers": ["example.com/stays"]}}
+    assert trial.call("PATCH", trial.path("Pod", "leaving"), stays).ok
+    assert trial.call("DELETE", trial.path("Pod", "leaving")).ok
+    node.pass_time(2)
+
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 75})
+    node.pass_time(5)
+
+    expect.running("other")
+    assert trial.call("PATCH", trial.path("Pod", "leaving"), {"metadata": {"finalizers": None}}).ok
 
 
 @pytest.mark.feature("QOS-7.eviction")
@@ -432,13 +496,14 @@ def check_eviction(trial: Trial, start_agent: StartAgent, row: Eviction) -> None
 def run(trial: Trial, node: AgentNode, loads: tuple[Load, ...]) -> list[str]:
     """Start pods a, b, …, and return their control groups."""
     offer(trial, node.name, 32000)
-    batch_class, mid_class, groups = priority_class(trial, 5500), priority_class(trial, 7500), []
+    of = {value: priority_class(trial, value) for value in {7500, *(load.priority for load in loads)}}
+    groups = []
     for name, load in zip("abcdefgh", loads, strict=False):
         if load.mid:
-            builder = evictable(name, mid_class).label(PRIORITY_CLASS_LABEL, "koord-mid")
+            builder = evictable(name, of[7500]).label(PRIORITY_CLASS_LABEL, "koord-mid")
             builder.resources({"kubernetes.io/mid-cpu": load.request})
         else:
-            builder = evictable(name, batch_class)
+            builder = evictable(name, of[load.priority])
             builder.resources({"kubernetes.io/batch-cpu": load.request, "kubernetes.io/batch-memory": "1Gi"})
         if load.label:
             builder.label("koordinator.sh/priority", load.label)

@@ -88,7 +88,8 @@ def test_best_effort_pods_give_way(start_agent: StartAgent) -> None:
 @pytest.mark.case("CO-041", severity="critical")
 @pytest.mark.long(seconds=6)
 def test_best_effort_pods_give_way_by_quota(start_agent: StartAgent) -> None:
-    """With the policy cfsQuota all best-effort pods together have a quota instead, and all CPUs."""
+    """With the policy cfsQuota all best-effort pods together have a quota instead, and all CPUs; with the policy cpuset
+    again fewer CPUs, and no quota."""
     node = start_agent()
     node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"})
     service = node.run(prod("service"), cores=2.0)
@@ -100,6 +101,10 @@ def test_best_effort_pods_give_way_by_quota(start_agent: StartAgent) -> None:
     node.pass_time(2)
     assert node.number(BESTEFFORT, "cpu.cfs_quota_us") == 2_000, "a little is always left"
     assert node.number(service, "cpu.cfs_quota_us") == -1
+    for policy, cpus, quota in (("cpuset", "0-1", -1), ("cfsQuota", "0-7", 2_000)):
+        node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": policy})
+        node.pass_time(3)
+        assert (node.cpus(BESTEFFORT), node.number(BESTEFFORT, "cpu.cfs_quota_us")) == (cpus, quota)
 
 
 @pytest.mark.feature("QOS-7.suppression")
