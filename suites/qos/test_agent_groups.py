@@ -81,18 +81,28 @@ def test_burst_of_one_pod(start_agent: StartAgent) -> None:
     source="spec CB-3, CB-4; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
 )
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
-def test_no_quota_grows_on_a_node_that_is_nearly_loaded(start_agent: StartAgent) -> None:
-    """From nine tenths of the threshold on quotas stay as they are."""
+@pytest.mark.parametrize(
+    ("qos", "loaded", "less"),
+    [("LS", 2.8, 2.4), ("LSR", 0.9, 0.5), ("LSE", 0.9, 0.5)],
+    ids=["all-cpus", "beside-lsr", "beside-lse"],
+)
+def test_no_quota_grows_on_a_node_that_is_nearly_loaded(
+    start_agent: StartAgent, qos: str, loaded: float, less: float
+) -> None:
+    """From nine tenths of the threshold on quotas stay as they are. The threshold is half of the CPUs that are bound to
+    no pod."""
     node = start_agent()
+    if qos != "LS":
+        node.run(prod("bound", 4).qos(qos))
     node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
     container = node.container(node.run(prod("service"), cores=1.0))
     (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
-    node.system = 2.8
+    node.system = loaded
     node.pass_time(3)
     node.throttles(container, 10, 5)
     node.pass_time(7)
-    assert node.number(container, "cpu.cfs_quota_us") == 100_000, "3.8 of 8 cores are nearly half"
-    node.system = 2.4
+    assert node.number(container, "cpu.cfs_quota_us") == 100_000, "3.8 of 8 cores, or 1.9 of 4, are nearly half"
+    node.system = less
     node.pass_time(7)
     assert node.number(container, "cpu.cfs_quota_us") == 150_000
 
