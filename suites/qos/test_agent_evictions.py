@@ -11,7 +11,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder
-from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
 from seatrial.suites.descheduling.workloads import evictions_by_uid
 from seatrial.suites.qos.agent import GI, AgentNode, StartAgent, best_effort, prod, start_agent
 from seatrial.suites.qos.colocation import WITHIN
@@ -96,6 +96,27 @@ def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: Sta
             assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", lower).ok
             node.pass_time(seconds)
             assert trial.reaches(lambda: ended(trial, name), within=WITHIN), f"expected pod {name!r} to be evicted"  # noqa: B023
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-161", severity="normal", source="spec EV-2, KM-9")
+@pytest.mark.long(seconds=12)
+def test_a_quota_beyond_the_cpus_is_no_limit(trial: Trial, start_agent: StartAgent) -> None:
+    """Best-effort pods have a quota of about five cores and two CPUs, of 8, as the others are bound to an LSE pod. They
+    use both, and request 5 cores: one goes."""
+    node = start_agent("BECPUEvict")
+    bound = prod("exclusive", 1).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-5"}')
+    node.run(bound)
+    for name in ("a", "b"):
+        builder = best_effort(name).resources({"kubernetes.io/batch-cpu": 2500, "kubernetes.io/batch-memory": "1Gi"})
+        node.run(builder, cores=0.98)
+    lines = {**satisfaction(50, 60), "cpuEvictPolicy": "evictByRealLimit"}
+    slo = {"enable": True, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota"}
+    node.slo(resourceUsedThresholdWithBE={**slo, **lines})
+
+    node.pass_time(9)
+
+    assert any(ended(trial, name) for name in "ab"), "expected a pod to be evicted"
 
 
 def evictable(name: str, priority: str) -> PodBuilder:

@@ -133,12 +133,42 @@ def test_burst_that_is_limited(start_agent: StartAgent) -> None:
     assert node.number(container, "cpu.cfs_quota_us") == 150_000, "200 % seconds are saved in 3 s"
 
 
+@pytest.mark.feature("QOS-7.burst")
+@pytest.mark.case(
+    "CO-160",
+    severity="normal",
+    source="spec CB-4, CB-5; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
+)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_a_container_that_is_throttled_no_more_gets_no_more(start_agent: StartAgent) -> None:
+    """A container was throttled while the node was overloaded, and is not since: it keeps its quota. One that may burst
+    to half of its limit keeps its limit."""
+    node = start_agent()
+    node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
+    half = prod("half").annotation("koordinator.sh/cpuBurst", '{"cfsQuotaBurstPercent": 50}')
+    containers = [node.container(node.run(each, cores=0.5)) for each in (prod("service"), half)]
+    for container in containers:
+        (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
+        node.throttles(container, 10, 5)
+    node.system = 5.0
+    node.pass_time(7)
+    node.throttles(containers[0], 10, 0)
+    node.pass_time(3)
+    node.system = 0.0
+    node.pass_time(7)
+    assert [node.number(container, "cpu.cfs_quota_us") for container in containers] == [100_000] * 2
+
+    node.throttles(containers[0], 10, 5)
+    node.pass_time(7)
+    assert node.number(containers[0], "cpu.cfs_quota_us") == 150_000
+
+
 @pytest.mark.feature("QOS-6.cpu-qos")
 @pytest.mark.case("CO-046", severity="normal")
 @pytest.mark.long(seconds=86)
 def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
     """A pod's annotation cpuQOS goes before its class. Without `enable`, as in the announcement, it is disabled. A
-    value of another writer is corrected after a minute."""
+    burstable pod without a class has that of LS pods. A value of another writer is corrected after a minute."""
     node = start_agent(anolis=True)
     strategy = {"policies": {"cpuPolicy": "groupIdentity"}, "lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}
     node.slo(resourceQOSStrategy=strategy)
@@ -147,8 +177,9 @@ def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
     for name, text in own.items():
         builder = prod(name)
         groups[name] = node.run(builder.annotation("koordinator.sh/cpuQOS", text) if text else builder)
+    groups["without"] = node.run(pod("without").request(cpu="500m"))
     node.pass_time(12)
-    expected = {"plain": 2, "own": 1, "announced": 0}
+    expected = {"plain": 2, "own": 1, "announced": 0, "without": 2}
     assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == expected
     (node.root.cgroup / "cpu" / groups["own"] / "cpu.bvt_warp_ns").write_text("-1")  # by another writer
     node.pass_time(72)

@@ -108,6 +108,23 @@ def test_best_effort_pods_give_way_by_quota(start_agent: StartAgent) -> None:
 
 
 @pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-159", severity="normal", source="spec CS-7")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a hundredth of the node is less than what seconds differ by
+def test_small_changes_of_the_quota_are_not_written(start_agent: StartAgent) -> None:
+    """A prod pod uses 50 thousandths of a core more, less than a hundredth of the node; then 100 more."""
+    node = start_agent()
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"})
+    service = node.run(prod("service"), cores=2.0)
+    node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    before = node.number(BESTEFFORT, "cpu.cfs_quota_us")
+    for cores, after in ((2.05, before), (2.1, before - 10_000)):
+        node.uses(service, cores)
+        node.pass_time(3)
+        assert node.number(BESTEFFORT, "cpu.cfs_quota_us") == pytest.approx(after, abs=500 if after != before else 0)
+
+
+@pytest.mark.feature("QOS-7.suppression")
 @pytest.mark.case("CO-042", severity="normal")
 @pytest.mark.long(seconds=23)
 def test_exclusive_cpus_stay_exclusive(trial: Trial, start_agent: StartAgent) -> None:

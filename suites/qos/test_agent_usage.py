@@ -89,6 +89,29 @@ def test_the_use_of_a_pod_over_the_time_of_the_policy(trial: Trial, start_agent:
     assert average() == pytest.approx(2.0, rel=0.1)
 
 
+@pytest.mark.feature("QOS-1.node-metric")
+@pytest.mark.case("CO-162", severity="normal", source="spec RP-1")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_usage_is_reported_over_a_minute_at_least(trial: Trial, start_agent: StartAgent) -> None:
+    """The policy asks for 20 s: a pod has used one core, and three for half a minute, and two are reported."""
+    node = start_agent()
+    service = node.run(prod("service"), cores=1.0, memory=GI)
+    kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
+    trial.apply(
+        {**kind, "spec": {"metricCollectPolicy": {"aggregateDurationSeconds": 20, "reportIntervalSeconds": 30}}}
+    )
+    trial.inject({"node": node.name, "verb": "frozen", "for": 600})  # else its own report would be in the agent's
+    node.pass_time(60)
+    node.uses(service, 3.0, GI)
+    usages = set[float]()
+    for _ in range(32):
+        node.pass_time(1)
+        status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
+        usages |= {cores(each["podUsage"]) for each in status.get("podsMetric") or []}
+
+    assert max(usages) <= 2.2, usages
+
+
 @pytest.mark.feature("QOS-1.numa")
 @pytest.mark.case(
     "CO-098", severity="normal", source="ours: spec KM-1, KM-2, KM-8, which no release of koordlet has yet"
