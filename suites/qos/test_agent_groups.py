@@ -186,6 +186,25 @@ def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
     assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == expected
 
 
+@pytest.mark.feature("QOS-6.cpu-qos")
+@pytest.mark.case("CO-163", severity="normal", source="spec HK-1, HK-2")
+@pytest.mark.long(seconds=26)
+def test_the_identity_of_pods_without_a_class(start_agent: StartAgent) -> None:
+    """A Guaranteed pod without a class has the identity of LSR pods, and that of LS pods where LSR has none; the group
+    above all pods has none. The annotation cpuQOS counts for no best-effort pod."""
+    node = start_agent(anolis=True)
+    guaranteed = node.run(pod("guaranteed").request(cpu=1, memory="1Gi"))
+    own = best_effort("job").annotation("koordinator.sh/cpuQOS", '{"enable": true, "groupIdentity": 1}')
+    job, qos = node.run(own), {"lsClass": 2, "beClass": -1}
+    for identity in (2, 1):
+        classes = {name: {"cpuQOS": {"enable": True, "groupIdentity": value}} for name, value in qos.items()}
+        node.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "groupIdentity"}, **classes})
+        node.pass_time(12)
+        groups = (guaranteed, job, "kubepods")
+        assert [node.number(group, "cpu.bvt_warp_ns") for group in groups] == [identity, -1, 0]
+        qos["lsrClass"] = 1
+
+
 @pytest.mark.feature("QOS-6.llc", "QOS-8.sandbox")
 @pytest.mark.case("CO-047", severity="critical")
 @pytest.mark.long(seconds=24)
@@ -432,7 +451,8 @@ def test_settings_of_the_kernel(start_agent: StartAgent) -> None:
 @pytest.mark.long(seconds=12)
 def test_quotas_on_cpus_that_do_more(trial: Trial, start_agent: StartAgent) -> None:
     """On a node whose CPUs do a fifth more, the quota of an LS pod is less by as much; a burst starts from there. A
-    pod of which one container has no limit has no quota itself. The quota of a pod without a class is less as well."""
+    pod of which one container has no limit has no quota itself. The quota of a pod without a class is less as well; a
+    pod with CPUs of its own has none. On CPUs that do less all have what their limits say."""
     node = start_agent("CPUNormalization")
     annotation = {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "1.20"}}}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", annotation).ok
@@ -441,16 +461,21 @@ def test_quotas_on_cpus_that_do_more(trial: Trial, start_agent: StartAgent) -> N
     half.manifest["spec"]["containers"].append({"name": "free", "image": "x"})
     free = node.run(half)
     plain = node.run(pod("plain").request(cpu=1))
-    for group in (service, node.container(service), node.container(free), node.container(plain)):
+    bound = node.run(prod("bound").annotation(RESOURCE_STATUS, '{"cpuset": "0"}'))
+    for group in (service, node.container(service), node.container(free), node.container(plain), node.container(bound)):
         (node.root.cgroup / "cpu" / group / "cpu.cfs_quota_us").write_text("100000")
     node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
     node.pass_time(12)
     assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [83_334] * 2
     assert [node.number(group, "cpu.cfs_quota_us") for group in (free, node.container(free))] == [-1, 83_334]
-    assert node.number(node.container(plain), "cpu.cfs_quota_us") == 83_334
+    assert [node.number(node.container(group), "cpu.cfs_quota_us") for group in (plain, bound)] == [83_334, -1]
     node.throttles(node.container(service), 10, 5)
     node.pass_time(5)
     assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [125_001] * 2
+    annotation["metadata"]["annotations"]["node.koordinator.sh/cpu-normalization-ratio"] = "0.80"
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", annotation).ok
+    node.pass_time(12)
+    assert node.number(node.container(plain), "cpu.cfs_quota_us") == 100_000
 
 
 @pytest.mark.feature("QOS-7.groups")
