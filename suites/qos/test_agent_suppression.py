@@ -16,6 +16,7 @@ from seatrial.scheduler.api.numa import (
     GROUP_VERSION,
     KUBELET_CPU_MANAGER,
     NODE_TOPOLOGIES_PATH,
+    POD_CPU_ALLOCS,
     RESOURCE_STATUS,
     SYSTEM_QOS,
 )
@@ -302,14 +303,15 @@ def test_pods_run_on_their_numa_node_and_on_the_cpus_of_the_system(trial: Trial,
 )
 @pytest.mark.long(seconds=14)
 def test_pods_without_a_class_stay_where_a_kubelet_binds_cpus(trial: Trial, start_agent: StartAgent) -> None:
-    """Those of class LS run on the CPUs that are left."""
+    """Those of class LS run on the CPUs that are left, also by kubelet."""
     node = start_agent()
-    tell(trial, node, **{KUBELET_CPU_MANAGER: '{"policy": "static"}'})
+    allocs = '[{"cpuset": "6", "managedByKubelet": true}, {"cpuset": "7"}]'
+    tell(trial, node, **{KUBELET_CPU_MANAGER: '{"policy": "static"}', POD_CPU_ALLOCS: allocs})
     node.slo()
     node.run(prod("bound", 1).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "5"}'))
     groups = [node.run(prod("shares")), node.run(pod("plain").request(cpu=1))]
     node.pass_time(ROUND)
-    assert [node.cpus(node.container(group)) for group in groups] == ["0-4,6-7", "0-7"]
+    assert [node.cpus(node.container(group)) for group in groups] == ["0-4,7", "0-7"]
 
 
 @pytest.mark.feature("QOS-7.suppression")
