@@ -255,6 +255,30 @@ def test_cache_ways_and_bandwidth(trial: Trial, start_agent: StartAgent) -> None
 
 
 @pytest.mark.feature("QOS-6.llc")
+@pytest.mark.case("CO-164", severity="normal", source="spec RC-1 to RC-4")
+@pytest.mark.long(seconds=26)
+def test_a_range_of_the_cache_until_it_is_switched_off(start_agent: StartAgent) -> None:
+    """Best-effort pods have the middle half of the cache and 40 % of the bandwidth, although the range of LSR pods is
+    none; then all, as LS pods, for which it is not enabled."""
+    node = start_agent(kernel="resctrl")
+    node.root.mount_resctrl(cbm="ff")
+
+    def groups() -> list[list[str]]:
+        return [(node.root.resctrl / group / "schemata").read_text().split() for group in ("LS", "BE")]
+
+    part = {"enable": True, "catRangeStartPercent": 25, "catRangeEndPercent": 75, "mbaPercent": 40}
+    wrong = {"enable": True, "catRangeStartPercent": 80, "catRangeEndPercent": 20}
+    node.slo(resourceQOSStrategy={"lsrClass": {"resctrlQOS": wrong}, "beClass": {"resctrlQOS": part}})
+    node.pass_time(12)
+    everything = ["L3:0=ff;", "MB:0=100;"]
+    assert groups() == [everything, ["L3:0=3c;", "MB:0=40;"]]
+
+    node.slo(resourceQOSStrategy={"beClass": {"resctrlQOS": {**part, "enable": False}}})
+    node.pass_time(12)
+    assert groups() == [everything, everything]
+
+
+@pytest.mark.feature("QOS-6.llc")
 @pytest.mark.case("CO-155", severity="normal", source="spec RC-3, RC-6")
 @pytest.mark.long(seconds=12)
 def test_bandwidth_of_amd_cpus(start_agent: StartAgent) -> None:

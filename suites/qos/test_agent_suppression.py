@@ -109,6 +109,27 @@ def test_best_effort_pods_give_way_by_quota(start_agent: StartAgent) -> None:
 
 
 @pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case(
+    "CO-165", severity="critical", source="koordinator: pkg/koordlet/qosmanager/plugins/cpusuppress@v1.7.0; spec CS-8"
+)
+@pytest.mark.long(seconds=12)
+@pytest.mark.parametrize("enable", [False, True], ids=["switched-off", "by-cpuset"])
+def test_a_quota_of_an_agent_before_is_lifted(start_agent: StartAgent, *, enable: bool) -> None:
+    """Best-effort pods have a quota that an agent before this one wrote, and the settings by now suppress nothing,
+    or by CPUs. Suppression that is switched off for the second time is taken back as well."""
+    node = start_agent()
+    (node.root.cgroup / "cpu" / BESTEFFORT / "cpu.cfs_quota_us").write_text("50000")
+    node.run(prod("service"), cores=4.0)
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "enable": enable})
+    node.pass_time(4)
+    assert node.number(BESTEFFORT, "cpu.cfs_quota_us") == -1
+    for again in (True, False, True, False):
+        node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "enable": again})
+        node.pass_time(3)
+        assert (len(parse_cpuset(node.cpus(BESTEFFORT))) == 8) is not again
+
+
+@pytest.mark.feature("QOS-7.suppression")
 @pytest.mark.case("CO-159", severity="normal", source="spec CS-7")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # a hundredth of the node is less than what seconds differ by
 def test_small_changes_of_the_quota_are_not_written(start_agent: StartAgent) -> None:
