@@ -163,6 +163,52 @@ def test_a_container_that_is_throttled_no_more_gets_no_more(start_agent: StartAg
     assert node.number(containers[0], "cpu.cfs_quota_us") == 150_000
 
 
+@pytest.mark.feature("QOS-7.burst")
+@pytest.mark.case(
+    "CO-167",
+    severity="normal",
+    source="spec CB-7; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
+)
+@pytest.mark.long(seconds=24)
+def test_a_longer_period_of_bursts_counts_at_once(start_agent: StartAgent) -> None:
+    """A container uses three times its limit, for which a period of 4 s has too little: with one of hours it gets more."""
+    node = start_agent()
+    container = node.container(node.run(prod("service"), cores=3.0))
+    (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
+    node.throttles(container, 10, 5)
+    for period, seconds, quota in ((4, 14, 100_000), (10_000, 7, 150_000)):
+        burst = {"policy": "auto", "cfsQuotaBurstPercent": 150, "cfsQuotaBurstPeriodSeconds": period}
+        node.slo(cpuBurstStrategy=burst)
+        node.pass_time(seconds)
+        assert node.number(container, "cpu.cfs_quota_us") == quota
+
+
+@pytest.mark.feature("QOS-7.burst")
+@pytest.mark.case(
+    "CO-166",
+    severity="normal",
+    source="spec CB-6; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
+)
+@pytest.mark.long(seconds=16)
+def test_the_quota_of_a_pod_grows_by_what_a_container_gets(start_agent: StartAgent) -> None:
+    """Of two containers of a core each one is throttled: it gets half a core more, and so does the pod. By a smaller
+    part that is set later, both get less again."""
+    node = start_agent()
+    pair = prod("pair")
+    resources = {name: {"cpu": "1", "memory": "1Gi"} for name in ("requests", "limits")}
+    pair.manifest["spec"]["containers"].append({"name": "second", "image": "x", "resources": resources})
+    group = node.run(pair, cores=1.0)
+    first, second = node.containers(group)
+    for each, quota in ((group, 200_000), (first, 100_000), (second, 100_000)):
+        (node.root.cgroup / "cpu" / each / "cpu.cfs_quota_us").write_text(str(quota))
+    node.throttles(first, 10, 5)
+    for part, more in ((150, 50_000), (120, 20_000)):
+        node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": part})
+        node.pass_time(7)
+        quotas = [node.number(each, "cpu.cfs_quota_us") for each in (group, first, second)]
+        assert quotas == [200_000 + more, 100_000 + more, 100_000]
+
+
 @pytest.mark.feature("QOS-6.cpu-qos")
 @pytest.mark.case("CO-046", severity="normal")
 @pytest.mark.long(seconds=86)
