@@ -171,7 +171,7 @@ def test_a_container_that_is_throttled_no_more_gets_no_more(start_agent: StartAg
 )
 @pytest.mark.long(seconds=24)
 def test_a_longer_period_of_bursts_counts_at_once(start_agent: StartAgent) -> None:
-    """A container uses three times its limit, for which a period of 4 s has too little: with one of hours it gets more."""
+    """A container uses three times its limit, for which a period of 4 s has too little: with a longer one it gets more."""
     node = start_agent()
     container = node.container(node.run(prod("service"), cores=3.0))
     (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
@@ -472,18 +472,22 @@ def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
 @pytest.mark.long(seconds=14)
 def test_the_page_cache_of_a_pod_is_at_most_its_limit(start_agent: StartAgent) -> None:
     """Pods of 1 GiB may have 4 GiB of page cache by their annotation, a quarter of their memory, none, or what they
-    like though there is a size; a quarter is nothing for a pod without a limit, whose group stays as it is."""
+    like though there is a size; a quarter is nothing for a pod without a limit, or of which one container has none:
+    its group stays as it is."""
     node = start_agent("CgroupReconcile", anolis=True)
     rows: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
         "capped": ({"pageCacheLimitSize": "4Gi"}, (1, GI)),
         "part": ({"pageCacheLimitPercent": 25}, (1, GI // 4)),
         "open": ({"pageCacheLimitPercent": 25}, (0, 4096)),
+        "half-open": ({"pageCacheLimitPercent": 25}, (0, 4096)),
         "none": ({"pageCacheLimitSize": "0"}, (0, 0)),
         "off": ({"pageCacheLimitSize": "4Gi", "pageCacheEnable": False}, (0, GI)),
     }
     files = {}
     for name, (settings, _) in rows.items():
         builder = prod(name) if name == "open" else prod(name).resources({"memory": "1Gi"})
+        if name == "half-open":
+            builder.manifest["spec"]["containers"].append({"name": "second", "image": "x"})
         group = node.run(builder.annotation("koordinator.sh/memoryQOS", json.dumps(settings)))
         files[name] = [
             node.root.cgroup / "memory" / group / f"memory.pagecache_limit.{end}" for end in ("enable", "size")
