@@ -171,7 +171,7 @@ def test_a_container_that_is_throttled_no_more_gets_no_more(start_agent: StartAg
 )
 @pytest.mark.long(seconds=24)
 def test_a_longer_period_of_bursts_counts_at_once(start_agent: StartAgent) -> None:
-    """A container uses three times its limit, for which a period of 4 s has too little: with a longer one it gets more."""
+    """A container uses three times its limit: with a period of 4 s it gets no more, with a longer one it does."""
     node = start_agent()
     container = node.container(node.run(prod("service"), cores=3.0))
     (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
