@@ -242,6 +242,26 @@ def test_a_budget_that_refuses(trial: Trial, expect: Expect, start_agent: StartA
 
 
 @pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-168", severity="normal", source="spec EV-1: since the last successful eviction; EV-11")
+@pytest.mark.long(seconds=12)
+def test_a_refused_eviction_delays_no_other(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """CPU is short, and a PodDisruptionBudget keeps the pod of the lowest priority: the next one goes in seconds."""
+    node = start_agent("CPUEvict")
+    low, high = (priority_class(trial, value) for value in (5000, 5100))
+    node.run(evictable("guarded", low).label("guard", "yes"), cores=1.0)
+    node.run(evictable("other", high), cores=6.2)
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}}
+    trial.apply({**budget, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"guard": "yes"}}}})
+    lines = {"cpuEvictThresholdPercent": 80, "evictEnabledPriorityThreshold": 5999, "cpuEvictTimeWindowSeconds": 2}
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 100, **lines})
+
+    node.pass_time(8)
+
+    assert trial.reaches(lambda: ended(trial, "other"), within=WITHIN), "expected pod 'other' to be evicted"
+    expect.running("guarded")
+
+
+@pytest.mark.feature("QOS-7.eviction")
 @pytest.mark.case("CO-132", severity="normal", source="spec EV-1: 4 s for memory, 20 s for CPU")
 @pytest.mark.long(seconds=12)
 def test_an_eviction_for_memory_delays_none_for_cpu(trial: Trial, start_agent: StartAgent) -> None:

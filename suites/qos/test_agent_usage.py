@@ -112,6 +112,29 @@ def test_usage_is_reported_over_a_minute_at_least(trial: Trial, start_agent: Sta
     assert max(usages) <= 2.2, usages
 
 
+@pytest.mark.feature("QOS-4.collectors")
+@pytest.mark.case("CO-169", severity="normal", source="spec MC-2, RP-3")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # each second is one sample
+def test_one_second_of_a_minute_is_above_the_percentiles(trial: Trial, start_agent: StartAgent) -> None:
+    """A node uses one core, and six in one of sixty seconds: of their values the 99th percentile is the second."""
+    node = start_agent()
+    kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
+    policy = {"reportIntervalSeconds": 30, "nodeAggregatePolicy": {"durations": ["59s"]}}
+    trial.apply({**kind, "spec": {"metricCollectPolicy": policy}})
+    trial.inject({"node": node.name, "verb": "frozen", "for": 600})  # else its own report would be in the agent's
+    node.system = 1.0
+    node.pass_time(70)
+    node.system = 6.0
+    node.pass_time(1)
+    node.system = 1.0
+    node.pass_time(32)
+
+    status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body)["status"]
+    assert peak(status, "aggregatedNodeUsages") == pytest.approx(1.0, rel=0.1)
+    mean = status["nodeMetric"]["aggregatedNodeUsages"][0]["usage"]["avg"]
+    assert cores(mean) == pytest.approx(1.08, rel=0.02), "the second is counted"
+
+
 @pytest.mark.feature("QOS-1.numa")
 @pytest.mark.case(
     "CO-098", severity="normal", source="ours: spec KM-1, KM-2, KM-8, which no release of koordlet has yet"
