@@ -172,6 +172,29 @@ def test_a_reservation_ends_with_its_node(trial: Trial, expect: Expect) -> None:
     expect.reservation("held", failed, "to be Failed", within=60)
 
 
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case(
+    "RV-342", severity="critical", source="koordinator: pkg/util/reservation@v1.7.0 (MatchReservationOwners)"
+)
+@pytest.mark.long(seconds=7)
+def test_a_reservation_with_two_owners_of_one_label_ends(trial: Trial, expect: Expect) -> None:
+    """Two owners ask for one label, and each for another one: both pods go into the reservation, and when it
+    is deleted, its room goes to a pod that waits."""
+    trial.add(node("n1").cpu(8))
+    held = reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner", tier="a").many()
+    trial.reserve(held.for_labels(app="owner", tier="b"))
+    expect.available("held")
+    for name in "ab":
+        trial.submit(owner(name, cpu=1).label("tier", name).into_reservation())
+        assert reservation_of(expect.bound(name)) == "held"
+    trial.submit(pod("waits").request(cpu=6))
+    expect.pending("waits")
+
+    assert trial.call("DELETE", f"{RESERVATIONS_PATH}/held").ok
+
+    expect.bound("waits", within=60)
+
+
 @pytest.mark.feature("RSV-1.expires")
 @pytest.mark.case(
     "RV-341",
