@@ -66,6 +66,25 @@ def test_a_reservation_that_goes_before_its_place_is_answered(trial: Trial, expe
     expect.bound("a", within=60)
 
 
+@pytest.mark.feature("RSV-1.held", "HIL-4.api-errors")
+@pytest.mark.case(
+    "FT-182", severity="critical", source="kubernetes: 409: another writer was first; read, and try again"
+)
+@pytest.mark.long(seconds=20)
+def test_a_place_that_met_a_conflict_is_written_later(trial: Trial, expect: Expect, link: Link) -> None:
+    """The write of a reservation's place is answered with a conflict, and it has no place: it gets one afterwards."""
+    trial.add(node("n1").cpu(SMALL))
+    witnessed(trial, expect)
+    link.refuse(409, reservation_placements)
+    trial.reserve(reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner"))
+    assert trial.wait(lambda: link.refused >= 1, within=60), "the reservation was to be placed"
+    pause(trial, 3, real=3)
+
+    link.heal()
+
+    expect.available("held", within=60)
+
+
 @pytest.mark.feature("RSV-1.reused")
 @pytest.mark.case("FT-121", severity="critical", source=f"{_CONTROLLER} (syncStatus)")
 @pytest.mark.long(seconds=20)
