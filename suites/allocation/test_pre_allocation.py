@@ -131,6 +131,21 @@ def test_the_pod_of_highest_rank_is_taken_over(trial: Trial, expect: Expect, fir
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")
+@pytest.mark.case("RV-343", severity="normal", source="spec RSV-R48")
+@pytest.mark.profile(TAKING_OVER)
+def test_pods_that_are_taken_over_fit_together(trial: Trial, expect: Expect) -> None:
+    """Each of three pods fits into the reservation, and not all together: the second by rank does not fit beside the
+    first, and the third does."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(marked("large", 3, 3), marked("second", 2, 3), marked("little", 1, 1))
+    expect.running("large", "second", "little")
+
+    trial.reserve(of_marked("held", 4, several=True))
+
+    assert taken_over(trial, expect, "large", "second", "little") == ["large", "little"]
+
+
+@pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-074", severity="normal")
 @pytest.mark.profile(TAKING_OVER)
 def test_several_pods_are_taken_over(trial: Trial, expect: Expect) -> None:
