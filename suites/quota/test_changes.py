@@ -157,6 +157,21 @@ def test_what_a_victim_gives_back_counts_in_the_parent(trial: Trial, expect: Exp
     assert placed(trial, "a-") == 3
 
 
+@pytest.mark.feature("QUOTA-4.scaled-min")
+@pytest.mark.case("QU-418", severity="normal", source="spec QUOTA-R43: non-preemptible pods and spec.min")
+def test_non_preemptible_pods_may_use_a_min_that_is_scaled(trial: Trial, expect: Expect) -> None:
+    """Two quotas have a min of six of eight cores each, and one asks for nothing: six non-preemptible pods of the other
+    are bound, and no seventh."""
+    trial.add(node("n1").cpu(8))
+    make(trial, *(quota(named(trial, name)).min(cpu=6).max(cpu=8) for name in "ab"))
+    trial.submit(*(counted(trial, f"a-{number}", "a", preemptible=False, cpu=1) for number in range(7)))
+
+    trial.reaches(lambda: placed(trial, "a-") == 6, within=60)
+    expect.stable(seconds=3)
+
+    assert placed(trial, "a-") == 6
+
+
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-160", severity="critical", source="KEP-1287 and ElasticQuota: a pod counts with what it holds")
 @pytest.mark.long(seconds=25)
