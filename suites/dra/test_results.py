@@ -216,6 +216,30 @@ def test_a_result_has_what_its_device_and_its_request_say(trial: Trial, expect: 
 
 
 @pytest.mark.feature("DRA-3.conditions")
+@pytest.mark.case("DR-263", severity="critical", source=f"{PLUGIN}: isClaimReadyForBinding")
+@pytest.mark.parametrize("order", [("f0", "f1"), ("f1", "f0")], ids=["first-to-last", "last-to-first"])
+def test_each_of_several_devices_is_waited_for(
+    trial: Trial, expect: Expect, offers: Offers, order: tuple[str, str]
+) -> None:
+    """Of two devices one is attached after the other: the pod is bound when both are."""
+    trial.add(node("n1"))
+    offers.publish(
+        "n1",
+        *[device(name, bindingConditions=["Attached"], bindingFailureConditions=["Broken"]) for name in ("f0", "f1")],
+    )
+    trial.apply(claim("two").asks("d", offers.of_class, count=2))
+    trial.submit(pod("a").claim("d", name="two"))
+    assert trial.reaches(lambda: bool(offers.devices_of("two")), within=30)
+
+    offers.say("two", order[0], Attached=True)
+    expect.stable(seconds=10)
+    assert not trial.pod("a").spec.node_name
+    offers.say("two", order[1], Attached=True)
+
+    expect.bound("a")
+
+
+@pytest.mark.feature("DRA-3.conditions")
 @pytest.mark.case("DR-124", severity="critical", source=f"{PLUGIN}: isClaimReadyForBinding")
 @pytest.mark.parametrize("broken", ["Broken", "Lost"])
 def test_any_device_and_any_condition_of_failure_counts(
