@@ -233,7 +233,7 @@ def test_whether_what_is_used_is_guaranteed(
 def test_at_least_its_min_is_guaranteed(
     seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
 ) -> None:
-    """Where use is guaranteed: a quota that uses less than its min is guaranteed its min, and the one above it so much;
+    """Where use is guaranteed: a quota that uses less than its min is guaranteed its min, and so is the one above it;
     both are guaranteed what is used when that is more."""
     subject = pytestconfig.getoption("--seatrial-subject")
     with scheduling(seatrial_backend, subject, tmp_path, guaranteeUsage=True) as trial:
@@ -242,8 +242,8 @@ def test_at_least_its_min_is_guaranteed(
         make(trial, quota(names[0]).max(cpu=8).parent(), quota(names[1]).min(cpu=4).max(cpu=8).below(names[0]))
         pods = many(trial, "a", 6)
         for count, guaranteed in ((1, 4), (6, 6)):
-            trial.submit(*(one for one in pods[:count] if trial.find(one.name) is None))
-            Expect(trial).bound(*(one.name for one in pods[:count]))
+            trial.submit(*(each for each in pods[:count] if trial.find(each.name) is None))
+            Expect(trial).bound(*(each.name for each in pods[:count]))
             settle(trial)
             cores = [int(annotation(read(trial, name), GUARANTEED).get("cpu", "0")) for name in names]
             assert cores == [guaranteed] * 2
